@@ -1,0 +1,1 @@
+"""The nouns that every layer shares: frozen values, standard library only."""
